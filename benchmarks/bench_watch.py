@@ -27,7 +27,7 @@ import torch
 
 from _harness import Result, interleave, median_with_interval, ratio
 
-ROUNDS = 41
+ROUNDS = 21
 NEVER = 10**9
 
 

@@ -92,6 +92,17 @@ def merge(old: list[dict[str, Any]], new: dict[str, list[Result]]) -> list[dict[
     return sorted(kept + fresh, key=lambda row: (row["file"], row["name"]))
 
 
+def keep(shelf: Shelf, new: dict[str, list[Result]], only: str | None) -> list[dict[str, Any]]:
+    """Write the results: those of one file beside the others, those of a whole run alone."""
+    old = []
+    if only is not None and shelf.results.exists():
+        old = json.loads(shelf.results.read_text())["results"]
+    results = merge(old, new)
+    kept = {"machine": machine(), "results": results}
+    shelf.results.write_text(json.dumps(kept, indent=2) + "\n")
+    return results
+
+
 def processor() -> str:
     """Return the processor's name, where the system tells it."""
     try:
@@ -144,17 +155,12 @@ def main() -> None:
                 found.append(result)
                 console.print(f"  {result.name}: {result.ratio:.3f}", highlight=False)
             new[name] = found
+            keep(shelf, new, request.only)  # after each file: a run that is cut off is kept
         except Exception:
             traceback.print_exc()
             failed.append(name)
-    old = json.loads(shelf.results.read_text())["results"] if shelf.results.exists() else []
-    if request.only is None:
-        old = []  # a whole run says what stands on this commit, and nothing else
-    results = merge(old, new)
+    results = keep(shelf, new, request.only)
     console.print(table_of(row for row in results if row["file"] in new))
-    shelf.results.write_text(
-        json.dumps({"machine": machine(), "results": results}, indent=2) + "\n"
-    )
     console.print(f"Written to {os.path.relpath(shelf.results)}")
     if failed:
         sys.exit(f"Failed: {', '.join(failed)}")
