@@ -36,7 +36,6 @@ from leadline.errors.libraries import (
     without_collector,
 )
 from leadline.errors.progress import (
-    Foreseeing,
     Progress,
     check_progress,
     no_progress,
@@ -55,7 +54,6 @@ __all__ = [
     "AnatomyError",
     "BalanceError",
     "CatalogError",
-    "Foreseeing",
     "InputError",
     "LabError",
     "LeadlineError",

@@ -14,7 +14,7 @@ from leadline.catalog import Choice
 from leadline.errors import InputError, LeadlineError
 from leadline.instruments.collapse.cost import collapse_of
 from leadline.instruments.cost.rates import NO_TIME, Rates, rates_here
-from leadline.instruments.cost.result import Estimate, Part
+from leadline.instruments.cost.result import CostEstimate, CostPart
 from leadline.instruments.cost.room import check_room
 from leadline.instruments.cost.sizes import CountedModel
 from leadline.instruments.jacobian.cost import jacobian_of, lyapunov_of
@@ -48,7 +48,7 @@ def cost(
     k: int | None = None,
     smallest: int = 0,
     seed: int = 0,
-) -> Estimate:
+) -> CostEstimate:
     """Predict what an instrument will take: passes, flops, bytes, memory and seconds, part by part.
 
     The model is not run: its passes are counted on tensors without numbers, and multiplied by rates
@@ -75,10 +75,10 @@ def refuse_before_loading(
     A remark where it may not. What cannot be counted is no reason to refuse.
     """
 
-    def predict(batch: Inputs) -> Estimate:
+    def predict(batch: Inputs) -> CostEstimate:
         return _estimate(model, batch, question, NO_TIME)
 
-    def of_size(examples: int, tokens: int) -> Estimate:
+    def of_size(examples: int, tokens: int) -> CostEstimate:
         return predict(
             random_inputs(model.model, examples=examples, length=tokens, seed=question.seed)
         )
@@ -117,7 +117,7 @@ class Question:
 
 def _estimate(
     model: nn.Module | LoadedModel, inputs: Any, question: Question, rates: Rates
-) -> Estimate:
+) -> CostEstimate:
     instrument, loss, anatomy = question.instrument, question.loss, question.anatomy
     families, seed, k = question.families, question.seed, question.k
     if instrument == "measure":
@@ -154,7 +154,7 @@ def _estimate(
     return estimate_of(instrument, name, counted_model, parts, rates)
 
 
-def _visit(model: CountedModel, rates: Rates) -> list[Part]:
+def _visit(model: CountedModel, rates: Rates) -> list[CostPart]:
     """The passes of a visit, with a twin, as `diagnose` counts them before it begins."""
     from leadline.instruments.visit.visit import visit_cost
 

@@ -136,6 +136,9 @@ def test_the_tokenizer_is_read_once(room_for):
     class Asked:
         model, seed, device, stream = "a", 0, "cpu", None
 
+        def typed_size(self):
+            return None
+
         def described(self):
             return self.load()
 

@@ -28,6 +28,10 @@ __all__ = [
 ]
 
 
+SPECIAL = 16
+"""Tokens that a tokenizer may put around a text."""
+
+
 @dataclass(frozen=True)
 class ModelRequest:
     """A model and inputs for it, as the options that several commands share name them.
@@ -105,14 +109,14 @@ class ModelRequest:
 
         return load_weightless(given[0], **self._description())
 
-    def described(self) -> LoadedModel | None:
+    def described(self, *, runnable: bool = True) -> LoadedModel | None:
         """The model without its weights, if it can be had so."""
         given = [x for x in (self.model, self.random_init, self.recipe) if x is not None]
         if len(given) != 1:
             return None
         from leadline.models.loading.weightless import described
 
-        empty = described(given[0], **self._description())
+        empty = described(given[0], runnable=runnable, **self._description())
         return None if isinstance(empty, str) else empty
 
     def _description(self) -> dict[str, Any]:
@@ -124,6 +128,17 @@ class ModelRequest:
             "trust_remote_code": self.trust_remote_code,
             "seed": self.seed,
         }
+
+    def typed_size(self) -> tuple[int, int] | None:
+        """At most so many examples of so many tokens, where that was typed; a token is a byte or more."""
+        random = self.usual_random if self.random is None else self.random
+        if self.text:
+            return len(self.text), max(len(text.encode()) for text in self.text) + SPECIAL
+        if self.text_file is not None or self.tokens_file is not None:
+            return None if self.windows is None else read_size(self.windows, "--windows")
+        from leadline.models.inputs.choice import DEFAULT_SIZE
+
+        return DEFAULT_SIZE if random is None else read_size(random, "--random")
 
     def inputs(self, loaded: LoadedModel) -> Inputs:
         """Make the inputs for a loaded model; where it refuses them, that is an input error."""

@@ -22,7 +22,9 @@ def load_with_room(
     That is found out on a model without weights. A function has to run to say what it returns, so
     it is loaded first. `measure` remarks itself on what may not fit.
     """
-    empty = None if anyway else _described(request)
+    if anyway or _surely_fits(request):
+        return request.load()
+    empty = _described(request)
     if empty is None:
         return request.load()
     remark = _check(request, empty, instrument, arguments)
@@ -34,12 +36,34 @@ def load_with_room(
     return loaded
 
 
-def _described(request: ModelRequest) -> LoadedModel | None:
+def _surely_fits(request: ModelRequest) -> bool:
+    """Whether inputs of a size that was typed are small beside any machine's memory.
+
+    Most are, and nothing is run for these: shapes alone are looked at.
+    """
+    size = request.typed_size()
+    if size is None:
+        return False
+    import torch
+
+    from leadline.instruments.cost.room import free_on, surely_fits
+
+    empty = _described(request, runnable=False)
+    try:
+        free = free_on(torch.device(request.device))
+    except (OSError, KeyError, RuntimeError, AssertionError):
+        return False
+    return empty is not None and surely_fits(
+        empty.model, size, free, weights="whole", directions=True
+    )
+
+
+def _described(request: ModelRequest, *, runnable: bool = True) -> LoadedModel | None:
     from leadline.errors import LoadingError
     from leadline.models.loading.sources import is_hub_name
 
     try:
-        return request.described()
+        return request.described(runnable=runnable)
     except LoadingError:
         if request.model is not None and is_hub_name(request.model):
             raise  # to ask the hub once more would give no other answer
@@ -53,7 +77,7 @@ def _check(
     import torch
 
     from leadline.errors import LeadlineError
-    from leadline.instruments.cost.room import free_on, surely_fits
+    from leadline.instruments.cost.room import free_on, size_of, surely_fits
     from leadline.models.loading.request import no_trace
     from leadline.models.loading.sources import is_streamable
 
@@ -64,7 +88,7 @@ def _check(
         except (LeadlineError, OSError, KeyError, RuntimeError, AssertionError):
             return None
         # Most requests are small beside the memory of any machine: those cost nothing more.
-        if surely_fits(empty.model, inputs, free, weights="whole", directions=True):
+        if surely_fits(empty.model, size_of(inputs), free, weights="whole", directions=True):
             return None
         from leadline.instruments.costs import Question, refuse_before_loading
 

@@ -46,7 +46,7 @@ FACTS_TOKENS = 8
 """So many tokens tell how a model is built."""
 PRODUCT_TOKENS = 16
 """So many tokens has the example whose Jacobians are taken."""
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5
 """Relative accuracy of the singular values; their estimated error is counted in."""
 
 

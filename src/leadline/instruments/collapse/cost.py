@@ -7,7 +7,7 @@ rounding, so a layer takes `RUNS` times its own work, with products in float64 a
 from __future__ import annotations
 
 from leadline.instruments.cost.rates import Rates
-from leadline.instruments.cost.result import Part
+from leadline.instruments.cost.result import CostPart
 from leadline.instruments.cost.sizes import CountedModel
 from leadline.instruments.cost.work import NO_WORK, calling
 from leadline.instruments.passes.cost import part_of
@@ -20,7 +20,7 @@ CALLS = 400
 """Small operations of one layer on one example: exponents are followed apart from numbers."""
 
 
-def collapse_of(model: CountedModel, rates: Rates) -> list[Part]:
+def collapse_of(model: CountedModel, rates: Rates) -> list[CostPart]:
     """All layers on all examples."""
     work = NO_WORK
     for shape in model.forward.stacks:

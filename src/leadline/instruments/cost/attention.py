@@ -10,7 +10,7 @@ Of n queries, m keys and h heads in an example, c = h examples:
 
 from __future__ import annotations
 
-from leadline.instruments.cost.work import Size, Work, calling, functions, moving, product
+from leadline.instruments.cost.work import Size, Workload, calling, functions, moving, product
 
 __all__ = ["formed_work", "leading_work", "pattern_memory", "pattern_work"]
 
@@ -33,7 +33,7 @@ COPIES = 6
 """Logits, weights, what is visible, and what is being made of them, one of them in float64."""
 
 
-def formed_work(size: Size) -> Work:
+def formed_work(size: Size) -> Workload:
     """The matrices of all layers."""
     count = size.examples * size.heads
     once = product(size.tokens, size.head_width, size.keys, count=count, times=size.attentions)
@@ -41,7 +41,7 @@ def formed_work(size: Size) -> Work:
     return once + softmax + functions(size.grid, times=size.attentions)
 
 
-def pattern_work(size: Size) -> Work:
+def pattern_work(size: Size) -> Workload:
     """The matrices, and what is read off them but singular values."""
     count = size.examples * size.heads
     proof = product(size.tokens, size.keys, 2, count=count, times=size.attentions)
@@ -50,7 +50,7 @@ def pattern_work(size: Size) -> Work:
     return formed_work(size) + reduced + mixed + proof
 
 
-def leading_work(size: Size) -> Work:
+def leading_work(size: Size) -> Workload:
     """The two largest singular values of every matrix, with their intervals."""
     products = moving(size.grid, times=2 * STEPS * size.attentions)
     certificate = moving(size.grid, times=4 * size.attentions, double=True)

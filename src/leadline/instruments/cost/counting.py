@@ -26,9 +26,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from leadline.errors import ProbeError, words_of
 from leadline.instruments.cost.operations import operation_of
-from leadline.instruments.cost.work import NO_WORK, Operation, Work
+from leadline.instruments.cost.work import NO_WORK, Operation, Workload
 
-__all__ = ["Gradients", "PassCount", "StackShape", "count_pass", "rows_of_blocks"]
+__all__ = ["Gradients", "PassCount", "StackCount", "count_pass", "rows_of_blocks"]
 
 Tensor = torch.Tensor
 Gradients = Literal["all", "blocks", "stream", "none"]
@@ -36,7 +36,7 @@ Gradients = Literal["all", "blocks", "stream", "none"]
 
 
 @dataclass
-class StackShape:
+class StackCount:
     """What the blocks of one row were seen to do."""
 
     name: str
@@ -50,7 +50,7 @@ class StackShape:
     head_width: int = 0
     keys: int = 0
     inner: int = 0
-    work: Work = NO_WORK
+    work: Workload = NO_WORK
     """Forward, of all its blocks together."""
 
 
@@ -58,12 +58,12 @@ class StackShape:
 class PassCount:
     """A forward pass and, with gradients, the backward pass: work, and bytes beside the weights."""
 
-    forward: Work
-    backward: Work
+    forward: Workload
+    backward: Workload
     memory: int
     held: int
     """Bytes that stand between the two passes: the graph."""
-    stacks: tuple[StackShape, ...]
+    stacks: tuple[StackCount, ...]
     output: int = 0
     """Numbers in the first tensor of what the model returns."""
 
@@ -155,7 +155,7 @@ def count_pass(
     known = list(substitutes.values())
     inputs = {name: _fake(fake, tensor) for name, tensor in tensors.items()}
     counting = _Counting(iter([*known, *inputs.values()]))
-    shapes = {name: StackShape(name, paths) for name, paths in rows.items()}
+    shapes = {name: StackCount(name, paths) for name, paths in rows.items()}
     freed = [p for p in known if p.requires_grad and p.is_leaf]
     with ExitStack() as stack:
         stack.enter_context(_quiet())
@@ -189,7 +189,7 @@ def count_pass(
                 f"What {type(module).__name__} does cannot be counted without running it: "
                 f"{words_of(error, first_line=True).rstrip('.')}."
             ) from error
-    forward, backward = (Work(dict(counting.phases[one])) for one in ("forward", "backward"))
+    forward, backward = (Workload(dict(counting.phases[one])) for one in ("forward", "backward"))
     seen = tuple(shape for shape in shapes.values() if shape.tokens)
     return PassCount(forward, backward, counting.highest, held, seen, output_numbers)
 
@@ -261,10 +261,10 @@ def _let_go(parameter: Tensor) -> None:
 
 @contextmanager
 def _observed(
-    module: nn.Module, shapes: Mapping[str, StackShape], counting: _Counting, *, from_stream: bool
+    module: nn.Module, shapes: Mapping[str, StackCount], counting: _Counting, *, from_stream: bool
 ) -> Iterator[None]:
     """Note which stack works, what its stream and its attention look like; cut what enters it."""
-    now: list[StackShape] = []
+    now: list[StackCount] = []
     works: dict[str, Counter[Operation]] = {name: Counter() for name in shapes}
     calls: Counter[str] = Counter()
     handles: list[Any] = []
@@ -286,18 +286,18 @@ def _observed(
             calls[shape.name] += 1
             shape.heads, shape.keys = output.shape[1], max(shape.keys, output.shape[-1])
 
-    def enter(shape: StackShape) -> Callable[..., Any]:
+    def enter(shape: StackCount) -> Callable[..., Any]:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             now.append(shape)
             if not from_stream or calls[f"{shape.name} entered"]:
                 return None
             calls[f"{shape.name} entered"] += 1
-            leaf = _Once()
+            leaf = _FirstLeaf()
             return tuple(map(leaf, args)), {name: leaf(value) for name, value in kwargs.items()}
 
         return hook
 
-    def leave(shape: StackShape) -> Callable[..., None]:
+    def leave(shape: StackCount) -> Callable[..., None]:
         def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
             now.pop()
             stream = next(iter(_streams(output)), None)
@@ -321,7 +321,7 @@ def _observed(
         for handle in handles:
             handle.remove()
         for shape in shapes.values():
-            shape.work = Work(dict(works[shape.name]))
+            shape.work = Workload(dict(works[shape.name]))
             shape.attentions = calls[shape.name]
             shape.writes = 1 + max(1, round(calls[shape.name] / len(shape.paths)))
             if shape.heads and not shape.head_width:
@@ -329,7 +329,7 @@ def _observed(
 
 
 @dataclass
-class _Once:
+class _FirstLeaf:
     """Makes the first stream that it is given a leaf that wants a gradient."""
 
     done: list[bool] = field(default_factory=list[bool])

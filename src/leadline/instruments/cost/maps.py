@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from leadline.instruments.cost.work import Size, Work, moving, product
+from leadline.instruments.cost.work import Size, Workload, moving, product
 
 __all__ = [
     "STEPS",
@@ -60,29 +60,29 @@ class Searching(Protocol):
     branch: bool
 
 
-def stretches_work(size: Size) -> Work:
+def stretches_work(size: Size) -> Workload:
     """The passes that capture what enters every block."""
     return CAPTURED * size.depth * size.block.plain_forward
 
 
-def map_work(size: Size) -> Work:
+def map_work(size: Size) -> Workload:
     """One block until its map is known."""
     return RUNS * size.block.plain_forward + COMPARED * size.block.plain_backward
 
 
-def qr_work(size: Size, k: int, *, times: float = 1) -> Work:
+def qr_work(size: Size, k: int, *, times: float = 1) -> Workload:
     """k directions made orthonormal in float64: the Gram matrix, a triangular solution, copies."""
     rows = size.tokens * size.width
     gram = product(k, rows, k, count=size.examples, times=2 * times, double=True)
     return gram + moving(size.numbers * k, times=6 * times, double=True)
 
 
-def pair_work(size: Size) -> Work:
+def pair_work(size: Size) -> Workload:
     """One product J' u and one J v."""
     return 3 * size.block.plain_backward
 
 
-def search_work(size: Size, k: int, *, steps: int = STEPS) -> Work:
+def search_work(size: Size, k: int, *, steps: int = STEPS) -> Workload:
     """The k largest singular values of one map."""
     block = k + 2
     products = block * steps * pair_work(size)
@@ -92,7 +92,7 @@ def search_work(size: Size, k: int, *, steps: int = STEPS) -> Work:
     return products + against + qr_work(size, block, times=4 * steps)
 
 
-def jacobian_work(size: Size, asked: Searching) -> Work:
+def jacobian_work(size: Size, asked: Searching) -> Workload:
     """Everything that the Jacobian of one block is asked for, once its map is known."""
     cuts = min(CUTS, max(size.tokens - 1, 0)) + 2 * max(size.examples - 1, 0).bit_length()
     singles = (asked.probes + cuts) * size.block.plain_backward

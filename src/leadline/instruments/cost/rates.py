@@ -30,7 +30,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from leadline.instruments.cost.work import MIB, Operation, Work
+from leadline.instruments.cost.work import MIB, Operation, Workload
 
 __all__ = ["NO_TIME", "Rates", "faster", "measured_rates", "rates_here"]
 
@@ -46,7 +46,7 @@ PATIENCE = 0.05
 
 @dataclass(frozen=True)
 class Rates:
-    """Work a second. `products` are those of the edges in `SIDES`."""
+    """Workload a second. `products` are those of the edges in `SIDES`."""
 
     processor: str
     threads: int
@@ -59,7 +59,7 @@ class Rates:
     double: float = 0.5
     """Products in float64 as a share of those in float32: registers hold half as many numbers."""
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: Workload) -> float:
         """How long the work takes here."""
         return sum(count * self._each(one) for one, count in work.operations.items())
 

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["UNCERTAINTY", "Estimate", "Part"]
+from leadline.instruments.cost.uncertainty import UNCERTAINTY
 
-UNCERTAINTY = 0.3
-"""By this share time and memory may be off; `benchmarks/bench_cost.py` shows by how much they were."""
+__all__ = ["CostEstimate", "CostPart"]
 
 
 @dataclass(frozen=True)
-class Part:
+class CostPart:
     """One part of a measurement. `memory` is what it holds beside the weights at its highest."""
 
     name: str
@@ -29,14 +28,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """The predicted cost of one measurement, part by part."""
 
     instrument: str
     model: str
     examples: int
     tokens: int
-    parts: tuple[Part, ...]
+    parts: tuple[CostPart, ...]
     weights: float
     rates: Mapping[str, Any]
     undeclared: tuple[str, ...] = ()
@@ -79,7 +78,20 @@ class Estimate:
             total.update(part.passes)
         return dict(total)
 
-    def part(self, name: str) -> Part:
+    @property
+    def together(self) -> CostPart:
+        """All parts as one: their sums, and the memory of the largest."""
+        return CostPart(
+            "together",
+            "",
+            flops=self.flops,
+            bytes=self.bytes,
+            seconds=self.seconds,
+            memory=self.added,
+            passes=self.passes,
+        )
+
+    def part(self, name: str) -> CostPart:
         """The part of this name."""
         return next(part for part in self.parts if part.name == name)
 

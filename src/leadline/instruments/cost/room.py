@@ -18,11 +18,12 @@ import torch
 from torch import nn
 
 from leadline.errors import MemoryLack
-from leadline.instruments.cost.result import UNCERTAINTY, Estimate
+from leadline.instruments.cost.result import CostEstimate
+from leadline.instruments.cost.uncertainty import UNCERTAINTY
 from leadline.models.inputs import Inputs
 from leadline.models.streaming.memory import free_memory, in_bytes
 
-__all__ = ["Weights", "check_room", "free_on", "surely_fits"]
+__all__ = ["Weights", "check_room", "free_on", "size_of", "surely_fits"]
 
 GENEROUS = 6
 """Numbers that a pass may hold for each row and column of a weight and each token. GPT-2
@@ -33,7 +34,7 @@ DIRECTIONS = 4
 """Times as much where directions or components are carried along. Beside a block's weights they are
 few: 48 numbers a token and column for 8 exponents, where `GENEROUS` allows 96 for a block of GPT-2."""
 Weights = Literal["loaded", "whole", "streamed"]
-Predict = Callable[[int, int], Estimate]
+Predict = Callable[[int, int], CostEstimate]
 """The estimate for so many examples of so many tokens."""
 
 
@@ -47,9 +48,15 @@ def free_on(device: torch.device) -> int:
     return free_memory()
 
 
+def size_of(batch: Inputs) -> tuple[int, int]:
+    """How many examples of how many tokens."""
+    main = batch.main
+    return (main.shape[0], main.shape[1]) if main.ndim > 1 else (1, main.numel())
+
+
 def surely_fits(
     module: nn.Module,
-    batch: Inputs,
+    size: tuple[int, int],
     free: int,
     *,
     weights: Weights = "loaded",
@@ -57,10 +64,9 @@ def surely_fits(
 ) -> bool:
     """Whether a measurement needs so little that nothing has to be predicted.
 
-    `directions` says that it carries directions or components through the blocks.
+    `size` is how many examples of how many tokens; `directions` says that it carries directions or components through the blocks.
     """
-    main = batch.main
-    examples, tokens = (main.shape[0], main.shape[1]) if main.ndim > 1 else (1, main.numel())
+    examples, tokens = size
     matrices = [parameter for parameter in module.parameters() if parameter.ndim > 1]
     edges = sum(sum(parameter.shape) for parameter in matrices)
     grids = HEADS * examples * tokens**2 * len(matrices) / 4
@@ -70,7 +76,7 @@ def surely_fits(
 
 
 def check_room(
-    estimate: Estimate,
+    estimate: CostEstimate,
     *,
     free: int,
     weights: Weights,
@@ -112,13 +118,15 @@ _BESIDE = {
 }
 
 
-def _needed(estimate: Estimate, weights: Weights) -> float | None:
+def _needed(estimate: CostEstimate, weights: Weights) -> float | None:
     if weights == "streamed":
         return estimate.streamed
     return estimate.added if weights == "loaded" else estimate.memory
 
 
-def _fitting(estimate: Estimate, free: int, weights: Weights, predict: Predict) -> Iterator[str]:
+def _fitting(
+    estimate: CostEstimate, free: int, weights: Weights, predict: Predict
+) -> Iterator[str]:
     """Fewer examples, or shorter ones, that fit: the largest halves that do."""
 
     def fits(examples: int, tokens: int) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from leadline.anatomy import Anatomy, model_pass
-from leadline.instruments.cost.counting import Gradients, PassCount, StackShape, count_pass
+from leadline.instruments.cost.counting import Gradients, PassCount, StackCount, count_pass
 from leadline.instruments.cost.work import BlockWork, Size
 from leadline.models.inputs import Inputs
 from leadline.models.inputs.model_facts import forward_names
@@ -93,7 +93,7 @@ class CountedModel:
             for shape in stacks
         ]
 
-    def _size(self, shape: StackShape) -> Size:
+    def _size(self, shape: StackCount) -> Size:
         parameters = sum(
             parameter.numel()
             for path in dict.fromkeys(shape.paths)
@@ -131,9 +131,9 @@ def _call(module: nn.Module, tensors: Mapping[str, Tensor]) -> Any:
         return module(**tensors, **extra)
 
 
-def _share(work: Any, shape: StackShape) -> Any:
+def _share(work: Any, shape: StackCount) -> Any:
     return work * (1 / max(len(shape.paths), 1))
 
 
-def _shape(count: PassCount, name: str) -> StackShape:
+def _shape(count: PassCount, name: str) -> StackCount:
     return next(shape for shape in count.stacks if shape.name == name)

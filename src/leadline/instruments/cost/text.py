@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from leadline.instruments.cost.result import UNCERTAINTY, Estimate, Part
+from leadline.instruments.cost.uncertainty import UNCERTAINTY
 from leadline.record.words.numbers import in_bytes
+
+if TYPE_CHECKING:
+    from leadline.instruments.cost.result import CostEstimate, CostPart
 
 __all__ = ["answer", "as_count", "as_seconds", "lines", "table_rows"]
 
@@ -15,14 +19,14 @@ _SHARES = ((0.95, "nearly all"), (0.7, "three quarters"), (0.6, "two thirds"), (
            (0.29, "a third"), (0.2, "a quarter"))  # fmt: skip
 
 
-def answer(estimate: Estimate) -> str:
+def answer(estimate: CostEstimate) -> str:
     """How long, how much memory, and what takes it."""
     main = f"About {as_seconds(estimate.seconds)} and {in_bytes(estimate.memory)} on this machine"
     passes = ", and ".join(_passes(estimate))
     return f"{main}{': ' if passes else ''}{passes}{_largest(estimate)}."
 
 
-def _passes(estimate: Estimate) -> Iterator[str]:
+def _passes(estimate: CostEstimate) -> Iterator[str]:
     each = {part.name: part for part in estimate.parts}
     forward, backward = each.get("forward"), each.get("backward")
     if forward is not None:
@@ -40,7 +44,7 @@ def _passes(estimate: Estimate) -> Iterator[str]:
         yield f"{small if anatomy > 1 else ''}{one} to read the anatomy"
 
 
-def _largest(estimate: Estimate) -> str:
+def _largest(estimate: CostEstimate) -> str:
     passes = {"forward", "backward", "anatomy"}
     others = [part for part in estimate.parts if part.name not in passes]
     largest = max(others, key=lambda part: part.seconds, default=None)
@@ -53,7 +57,7 @@ def _largest(estimate: Estimate) -> str:
     return f"; {largest.name} takes {words} of it"
 
 
-def lines(estimate: Estimate) -> Iterator[str]:
+def lines(estimate: CostEstimate) -> Iterator[str]:
     """What stands below the table: on what it rests, and what is not in it."""
     rates = estimate.rates
     products = max(rates["products"].values())
@@ -74,22 +78,12 @@ def lines(estimate: Estimate) -> Iterator[str]:
     yield from estimate.remarks
 
 
-def table_rows(estimate: Estimate) -> list[tuple[str, ...]]:
+def table_rows(estimate: CostEstimate) -> list[tuple[str, ...]]:
     """part, passes, flops, bytes, memory, seconds; the sum in the last row."""
-    rows = [_row(part) for part in estimate.parts]
-    total = Part(
-        "together",
-        "",
-        flops=estimate.flops,
-        bytes=estimate.bytes,
-        seconds=estimate.seconds,
-        memory=estimate.added,
-        passes=estimate.passes,
-    )
-    return [*rows, _row(total)]
+    return [_row(part) for part in (*estimate.parts, estimate.together)]
 
 
-def _row(part: Part) -> tuple[str, ...]:
+def _row(part: CostPart) -> tuple[str, ...]:
     passes = sum(part.passes.values())
     return (
         part.name,

@@ -6,7 +6,7 @@
     function    exp, tanh, erf of one number   counted apart: it takes many times an addition
     moving      everything else                the bytes that are read and written
 
-A `Work` is a bag of such operations, so the same bag has flops and bytes, which are facts, and
+A `Workload` is a bag of such operations, so the same bag has flops and bytes, which are facts, and
 seconds, which are those of a machine (`rates`). A `Size` is what a probe needs to know of a stack to
 say what it costs.
 """
@@ -24,7 +24,7 @@ __all__ = [
     "Kind",
     "Operation",
     "Size",
-    "Work",
+    "Workload",
     "calling",
     "eigenvalues",
     "functions",
@@ -50,20 +50,20 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """Operations and how often each is done."""
 
     operations: Mapping[Operation, float] = field(default_factory=dict[Operation, float])
 
-    def __add__(self, other: Work) -> Work:
+    def __add__(self, other: Workload) -> Workload:
         total = Counter[Operation]()
         for one in (self, other):
             for operation, count in one.operations.items():
                 total[operation] += count  # pyright: ignore[reportArgumentType]
-        return Work(dict(total))
+        return Workload(dict(total))
 
-    def __mul__(self, times: float) -> Work:
-        return Work({operation: count * times for operation, count in self.operations.items()})
+    def __mul__(self, times: float) -> Workload:
+        return Workload({operation: count * times for operation, count in self.operations.items()})
 
     __rmul__ = __mul__
 
@@ -83,12 +83,12 @@ class Work:
         return sum(self.operations.values())
 
 
-NO_WORK = Work()
+NO_WORK = Workload()
 
 
 def product(
     m: float, k: float, n: float, *, count: float = 1, times: float = 1, double: bool = False
-) -> Work:
+) -> Workload:
     """`times` products, each of `count` pairs of matrices m x k and k x n at once."""
     item = 8 if double else 4
     one = Operation(
@@ -98,20 +98,20 @@ def product(
         side=(m * k * n) ** (1 / 3),
         double=double,
     )
-    return Work({one: times})
+    return Workload({one: times})
 
 
-def calling(times: float) -> Work:
+def calling(times: float) -> Workload:
     """`times` operations on so few numbers that only the call counts."""
-    return Work({Operation("moving"): times})
+    return Workload({Operation("moving"): times})
 
 
-def moving(count: float, *, times: float = 1, double: bool = False) -> Work:
+def moving(count: float, *, times: float = 1, double: bool = False) -> Workload:
     """`times` operations that read or write `count` numbers each."""
-    return Work({Operation("moving", bytes=count * (8 if double else 4)): times})
+    return Workload({Operation("moving", bytes=count * (8 if double else 4)): times})
 
 
-def eigenvalues(k: float, *, count: float = 1, times: float = 1, double: bool = False) -> Work:
+def eigenvalues(k: float, *, count: float = 1, times: float = 1, double: bool = False) -> Workload:
     """`times` calls that find all eigenvalues of `count` symmetric matrices k x k."""
     one = Operation(
         "decomposition",
@@ -120,26 +120,26 @@ def eigenvalues(k: float, *, count: float = 1, times: float = 1, double: bool = 
         side=k,
         double=double,
     )
-    return Work({one: times})
+    return Workload({one: times})
 
 
-def functions(count: float, *, times: float = 1) -> Work:
+def functions(count: float, *, times: float = 1) -> Workload:
     """`times` operations that compute exp, log or tanh of `count` numbers each."""
-    return Work({Operation("function", bytes=8.0 * count, numbers=count): times})
+    return Workload({Operation("function", bytes=8.0 * count, numbers=count): times})
 
 
 @dataclass(frozen=True)
 class BlockWork:
-    """Work of one pass through one block, and what its graph holds.
+    """Workload of one pass through one block, and what its graph holds.
 
     `backward` is a product J' u: gradients of the stream alone. `plain` are the same under the plain
     attention kernel, which products J v need: forward, J' u, and the bytes of the graph.
     """
 
-    forward: Work = NO_WORK
-    backward: Work = NO_WORK
-    plain_forward: Work = NO_WORK
-    plain_backward: Work = NO_WORK
+    forward: Workload = NO_WORK
+    backward: Workload = NO_WORK
+    plain_forward: Workload = NO_WORK
+    plain_backward: Workload = NO_WORK
     held: float = 0.0
     plain_held: float = 0.0
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from leadline.instruments.cost.maps import jacobian_work, map_work, qr_work, search_work
 from leadline.instruments.cost.rates import Rates
-from leadline.instruments.cost.result import Part
+from leadline.instruments.cost.result import CostPart
 from leadline.instruments.cost.sizes import CountedModel
-from leadline.instruments.cost.work import BlockWork, Work
+from leadline.instruments.cost.work import BlockWork, Workload
 from leadline.instruments.passes.cost import part_of
 
 __all__ = ["jacobian_of", "lyapunov_of"]
@@ -30,7 +30,7 @@ class _Asked:
 
 def jacobian_of(
     model: CountedModel, rates: Rates, *, layer: int | tuple[int, int] | None, k: int, smallest: int
-) -> list[Part]:
+) -> list[CostPart]:
     """One map: the whole first stack, a stretch of it, or one block."""
     size = model.sizes(linear=True)[0]
     blocks = size.depth
@@ -47,10 +47,10 @@ def jacobian_of(
     return [part_of("jacobian", "products with one map", work, rates, memory=held)]
 
 
-def lyapunov_of(model: CountedModel, rates: Rates, *, k: int) -> list[Part]:
+def lyapunov_of(model: CountedModel, rates: Rates, *, k: int) -> list[CostPart]:
     """k directions through all blocks of the first stack."""
     size = model.sizes(linear=True)[0]
-    block: Work = size.block.forward + k * size.block.backward
+    block: Workload = size.block.forward + k * size.block.backward
     work = 2 * model.forward.forward + size.depth * block + qr_work(size, k, times=size.depth)
     held = size.stream * (2 * size.sites + 6 * k) + size.block.held
     return [part_of("lyapunov", f"{k} directions through all blocks", work, rates, memory=held)]

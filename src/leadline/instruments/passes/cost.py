@@ -22,12 +22,13 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.anatomy.families.family import FAMILIES, model_type
 from leadline.catalog import Choice
-from leadline.errors import Foreseeing, LeadlineError
+from leadline.errors import LeadlineError
+from leadline.errors.progress import Foreseeing
 from leadline.instruments.cost.rates import NO_TIME, Rates, rates_here
-from leadline.instruments.cost.result import Estimate, Part
-from leadline.instruments.cost.room import check_room, free_on, surely_fits
+from leadline.instruments.cost.result import CostEstimate, CostPart
+from leadline.instruments.cost.room import check_room, free_on, size_of, surely_fits
 from leadline.instruments.cost.sizes import CountedModel, rows_of
-from leadline.instruments.cost.work import NO_WORK, Size, Work, calling, moving
+from leadline.instruments.cost.work import NO_WORK, Size, Workload, calling, moving
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
 from leadline.instruments.passes.probe import LINEAR
 from leadline.instruments.passes.probe_plan import Plan, plan
@@ -76,7 +77,7 @@ proved: 6.0 by the flops that `anatomy_of` did on GPT-2 of 3 layers 96 wide, cou
 class Costed(Protocol):
     """A probe that says what it costs."""
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """The work for one stack, beside the passes."""
         ...
 
@@ -101,7 +102,7 @@ def estimate_measure(
     ablate: str | None = None,
     seed: int = 0,
     rates: Rates | None = None,
-) -> Estimate:
+) -> CostEstimate:
     """The cost of `measure` with the same arguments; the model is not run."""
     probe_plan = plan(probes)
     model_counted, name = counted(model, inputs, loss=loss, anatomy=anatomy, seed=seed)
@@ -167,16 +168,16 @@ def refuse_too_large(
         free = free_on(batch.main.device)
     except (OSError, KeyError, RuntimeError):
         return
-    if surely_fits(model.model, batch, free, directions=bool(plan(choices).linear)):
+    if surely_fits(model.model, size_of(batch), free, directions=bool(plan(choices).linear)):
         return
 
-    def predict(inputs: Inputs) -> Estimate:
+    def predict(inputs: Inputs) -> CostEstimate:
         with untouched(model.model):
             return estimate_measure(
                 model, inputs, probes=choices, loss=loss, anatomy=anatomy, seed=seed, rates=NO_TIME
             )
 
-    def of_size(examples: int, tokens: int) -> Estimate:
+    def of_size(examples: int, tokens: int) -> CostEstimate:
         return predict(random_inputs(model.model, examples=examples, length=tokens, seed=seed))
 
     try:
@@ -225,14 +226,14 @@ def estimate_of(
     instrument: str,
     name: str,
     model: CountedModel,
-    parts: Sequence[Part],
+    parts: Sequence[CostPart],
     rates: Rates,
     undeclared: tuple[str, ...] = (),
-) -> Estimate:
+) -> CostEstimate:
     """The estimate of these parts."""
     shape = next(iter(model.forward.stacks), None)
     main = model.batch.main
-    return Estimate(
+    return CostEstimate(
         instrument=instrument,
         model=name,
         examples=main.shape[0] if main.ndim else 1,
@@ -269,14 +270,14 @@ def counted(
 def part_of(
     name: str,
     doing: str,
-    work: Work,
+    work: Workload,
     rates: Rates,
     *,
     memory: float = 0.0,
     passes: Mapping[str, int] | None = None,
-) -> Part:
+) -> CostPart:
     """A part, with its work in the seconds of a machine."""
-    return Part(
+    return CostPart(
         name=name,
         doing=doing,
         flops=work.flops,
@@ -295,7 +296,7 @@ def anatomy_part(
     anatomy: Anatomy | Declaration | None,
     families: bool,
     seed: int,
-) -> Iterator[Part]:
+) -> Iterator[CostPart]:
     """Reading the anatomy, where it is not known."""
     module = model.module
     if known_anatomy(module, anatomy) is not None:
@@ -324,7 +325,7 @@ def anatomy_part(
     )
 
 
-def _tap(model: CountedModel, once: int, each: int) -> Work:
+def _tap(model: CountedModel, once: int, each: int) -> Workload:
     """Hooks on every module, and the balance of every write."""
     total = calling(once + each * sum(1 for _ in model.module.modules()))
     for size in model.sizes():
@@ -334,7 +335,7 @@ def _tap(model: CountedModel, once: int, each: int) -> Work:
 
 def _passes(
     model: CountedModel, probe_plan: Plan, rates: Rates, loss: str | Callable[..., torch.Tensor]
-) -> Iterator[Part]:
+) -> Iterator[CostPart]:
     """The measuring pass with its tap, one part forward and one backward."""
     unknown = loss in ("auto", "next-token") and head_is_unknown(model.module)
     if not probe_plan.backward:
@@ -370,7 +371,7 @@ def _measured_weights(model: CountedModel) -> int:
     return sum(1 for path in paths for _ in model.module.get_submodule(path).parameters())
 
 
-def _probes(model: CountedModel, probe_plan: Plan, rates: Rates) -> Iterator[Part]:
+def _probes(model: CountedModel, probe_plan: Plan, rates: Rates) -> Iterator[CostPart]:
     """What each probe declares. Those of linear maps run after the passes."""
     linear = bool(probe_plan.linear)
     sizes = model.sizes(linear=linear)
@@ -390,7 +391,7 @@ def _probes(model: CountedModel, probe_plan: Plan, rates: Rates) -> Iterator[Par
         yield part_of(choice.name, f"the probe {choice.name}", work, rates, memory=memory)
 
 
-def _ablation(model: CountedModel, unit: str, rates: Rates) -> Part:
+def _ablation(model: CountedModel, unit: str, rates: Rates) -> CostPart:
     """One forward pass for each block or write that is left out, and one without any change."""
     sizes = model.sizes()
     count = 1 + sum(size.depth * (1 if unit == "block" else size.writes) for size in sizes)

@@ -19,7 +19,6 @@ from torch import nn
 from leadline.anatomy import Anatomy, Declaration, untouched
 from leadline.catalog import Choice
 from leadline.errors import (
-    Foreseeing,
     ProbeError,
     Progress,
     check_path,
@@ -27,6 +26,7 @@ from leadline.errors import (
     check_seed,
     check_text,
 )
+from leadline.errors.progress import Foreseeing
 from leadline.instruments.passes.arguments import known_anatomy, modules_of, tokenizer_for
 from leadline.instruments.passes.cost import foretell, refuse_too_large
 from leadline.instruments.passes.coverage import with_linear

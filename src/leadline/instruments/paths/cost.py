@@ -7,7 +7,7 @@ loss each. What norms and gates do to components is frozen and moves as many num
 from __future__ import annotations
 
 from leadline.instruments.cost.rates import Rates
-from leadline.instruments.cost.result import Part
+from leadline.instruments.cost.result import CostPart
 from leadline.instruments.cost.sizes import CountedModel
 from leadline.instruments.cost.work import NO_WORK
 from leadline.instruments.passes.cost import part_of
@@ -15,7 +15,7 @@ from leadline.instruments.passes.cost import part_of
 __all__ = ["paths_of"]
 
 
-def paths_of(model: CountedModel, rates: Rates) -> list[Part]:
+def paths_of(model: CountedModel, rates: Rates) -> list[CostPart]:
     """The pass that carries components, and the head on each of them."""
     plain = model.forward
     layers, blocks = NO_WORK, 0.0

@@ -82,17 +82,24 @@ def described(
     dtype: str | None = None,
     trust_remote_code: bool = False,
     seed: int = 0,
+    runnable: bool = True,
 ) -> LoadedModel | str:
-    """The model without its weights, or why it cannot be had so."""
+    """The model without its weights, or why it cannot be had so.
+
+    What is not `runnable` has shapes to be looked at alone; to run what has no numbers torch imports
+    sympy, which takes longer than to build the model.
+    """
     request = Request(source, dict(overrides or {}), number_type(dtype), trust_remote_code)
     if not random_init and not recipe and is_function(request):
         return f"{source} is a function, which had to run"
     own = recipe or (not random_init and (request.path / RECIPE_FILE).is_file())
     with without_collector(), no_trace(seed, quiet=not own):
         if own:
-            return _from_recipe(request)
+            empty = _from_recipe(request)
+            return _runnable(empty) if runnable else empty
         try:
-            return _from_configuration(request, random_init=random_init)
+            empty = _from_configuration(request, random_init=random_init)
+            return _runnable(empty) if runnable else empty
         except LeadlineError:
             raise
         except Exception as error:
@@ -121,6 +128,11 @@ def _shape_of(fake: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
     return cast("torch.Tensor", FakeTensor(fake, empty, torch.device("cpu")))
 
 
+def _runnable(empty: LoadedModel) -> LoadedModel:
+    without_numbers(empty.model)
+    return empty
+
+
 def _from_recipe(request: Request) -> LoadedModel:
     name, recipe = named_recipe(request)
     changed = (
@@ -130,7 +142,7 @@ def _from_recipe(request: Request) -> LoadedModel:
     )
     with default_dtype(request.dtype), torch.device("meta"):
         model = Transformer(changed, draw=False)
-    return LoadedModel(without_numbers(model).eval(), name, f"recipe {name}")
+    return LoadedModel(model.eval(), name, f"recipe {name}")
 
 
 def _from_configuration(request: Request, *, random_init: bool) -> LoadedModel:
@@ -162,4 +174,4 @@ def _from_configuration(request: Request, *, random_init: bool) -> LoadedModel:
     model_class = remote_class_of(config, request) or class_of(config)
     with default_dtype(dtype), torch.device("meta"):
         model = model_class(config)
-    return LoadedModel(without_numbers(model).eval(), name, "configuration", reader)
+    return LoadedModel(model.eval(), name, "configuration", reader)

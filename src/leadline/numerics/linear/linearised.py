@@ -48,7 +48,7 @@ class Linearised:
         self.batched = True
         self._f = f
         self._calls = 0
-        self._copies: _Copies | None = None
+        self._copies: _BlockCopies | None = None
         with torch.enable_grad():
             self._x = x.detach().clone().requires_grad_(True)
             self._y = f(self._x)
@@ -107,7 +107,7 @@ class Linearised:
             raise ProbeError(_refusal(error)) from error
 
 
-class _Copies:
+class _BlockCopies:
     """The graphs of f at several copies of x, for products of as many vectors."""
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
@@ -121,13 +121,13 @@ class _Copies:
         return _gradient(y, x, vectors, batched=False)
 
 
-def _copies_of(f: Function, x: Tensor, y: Tensor, count: int) -> _Copies | None:
+def _copies_of(f: Function, x: Tensor, y: Tensor, count: int) -> _BlockCopies | None:
     """f at so many copies of x; None where vmap does not run it, or not to the same values."""
     copies = x.expand(count, *x.shape).clone().requires_grad_(True)
     try:
         with torch.enable_grad():
             several = torch.func.vmap(f)(copies)
-        graphs = _Copies(copies, several)
+        graphs = _BlockCopies(copies, several)
     except (RuntimeError, ProbeError):
         return None
     finally:

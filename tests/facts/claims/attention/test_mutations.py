@@ -227,21 +227,23 @@ def test_a_gain_that_is_the_mean(monkeypatch: Patch) -> None:
     assert ruled("gains-do-not-grow-with-depth", seeds=(0,)).correction == "fails"
 
 
-def _halved(monkeypatch: Patch, name: str) -> None:
-    right = patterns._measure
+def _halved(monkeypatch: Patch, row: int) -> None:
+    """Half of one row of the table: column sum, entropy, variance, span, sink, distance."""
+    right = patterns._measured
 
-    def half(group: Any) -> Any:
-        group, found = right(group)
-        return group, replace(found, **{name: getattr(found, name) / 2})
+    def half(group: Any, queue: Any) -> Any:
+        numbers = right(group, queue)
+        numbers.table[row] /= 2
+        return numbers
 
-    monkeypatch.setattr(patterns, "_measure", half)
+    monkeypatch.setattr(patterns, "_measured", half)
 
 
 def test_half_the_distance(monkeypatch: Patch) -> None:
-    _halved(monkeypatch, "distance")
+    _halved(monkeypatch, 5)
     assert ruled("heads-learn-different-ranges", seeds=(0,)).verdict == FALSE
 
 
 def test_half_the_span_of_the_logits(monkeypatch: Patch) -> None:
-    _halved(monkeypatch, "logit_span")
+    _halved(monkeypatch, 3)
     assert ruled("without-norm-attention-saturates", seeds=(0,)).correction == "fails"

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import leadline
 from leadline.instruments.cost.operations import operation_of
 from leadline.instruments.cost.rates import NO_TIME, faster
-from leadline.instruments.cost.work import Operation, Work
+from leadline.instruments.cost.work import Operation, Workload
 from leadline.instruments.passes.cost import READ, estimate_measure
 
 
@@ -33,12 +33,12 @@ class _Done(TorchDispatchMode):
         return output
 
 
-def work_of(run: Callable[[], object]) -> Work:
+def work_of(run: Callable[[], object]) -> Workload:
     """The operations of a run."""
     mode = _Done()
     with mode:
         run()
-    return Work(dict(mode.operations))
+    return Workload(dict(mode.operations))
 
 
 @pytest.fixture(scope="module")

@@ -13,18 +13,19 @@ import leadline
 from leadline.errors import MachineError, MemoryLack
 from leadline.instruments.cost import room
 from leadline.instruments.cost.rates import NO_TIME
-from leadline.instruments.cost.result import UNCERTAINTY, Estimate, Part
-from leadline.instruments.cost.room import check_room, surely_fits
+from leadline.instruments.cost.result import CostEstimate, CostPart
+from leadline.instruments.cost.room import check_room, size_of, surely_fits
+from leadline.instruments.cost.uncertainty import UNCERTAINTY
 from leadline.instruments.passes.cost import estimate_measure
 from tests.facts.instruments.cost.small_models import small_gpt2, small_transformer
 
 GIB = 1e9
 
 
-def _estimate(examples: int, tokens: int) -> Estimate:
+def _estimate(examples: int, tokens: int) -> CostEstimate:
     """1 MB a token, and 1 GB of weights."""
-    part = Part("forward", "", memory=1e6 * examples * tokens)
-    return Estimate("measure", "M", examples, tokens, (part,), weights=GIB, rates={})
+    part = CostPart("forward", "", memory=1e6 * examples * tokens)
+    return CostEstimate("measure", "M", examples, tokens, (part,), weights=GIB, rates={})
 
 
 def test_what_fits_is_not_mentioned():
@@ -112,8 +113,8 @@ def test_measure_refuses_before_it_runs_the_model(monkeypatch: pytest.MonkeyPatc
 def test_small_requests_are_not_even_predicted(monkeypatch: pytest.MonkeyPatch):
     model = small_transformer()
     inputs = leadline.random_tokens(model, examples=2, length=16)
-    assert surely_fits(model, inputs, int(1e9))
-    assert not surely_fits(model, inputs, 1000)
+    assert surely_fits(model, size_of(inputs), int(1e9))
+    assert not surely_fits(model, size_of(inputs), 1000)
     monkeypatch.setattr("leadline.instruments.passes.cost.estimate_measure", None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -44,7 +44,7 @@ from leadline.instruments.collapse.quantities import (
 )
 from leadline.instruments.collapse.weight_products import column_and_row_sums, product_gain
 from leadline.instruments.cost.attention import pattern_work
-from leadline.instruments.cost.work import Size, Work, calling, eigenvalues, moving, product
+from leadline.instruments.cost.work import Size, Workload, calling, eigenvalues, moving, product
 from leadline.instruments.passes.attention_facts import positions_of
 from leadline.instruments.passes.probe import PROBES, At, PerHead, Refused, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
@@ -106,7 +106,7 @@ class CollapseProbe:
     sees = ("update", "heads", "perceptron")
     quantities = (*_OF_HEADS, LIPSCHITZ, ALIGNMENT, OVERLAP)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Patterns, products of the weights of each head, and two forms of the differences a layer."""
         width, inner = size.width, size.head_width
         weights = product(width, inner, width, count=size.heads, times=4 * size.attentions)

@@ -28,7 +28,7 @@ from leadline.instruments.collapse.composite_residual import (
     smallest_composite_residual,
     token_singular_values,
 )
-from leadline.instruments.cost.work import Size, Work, calling, eigenvalues, moving, product
+from leadline.instruments.cost.work import Size, Workload, calling, eigenvalues, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Each, Result, Single
 from leadline.numerics.tokens import PerExample, Tokens
 from leadline.record import Quantity
@@ -113,7 +113,7 @@ class ResidualProbe:
         name = "The option steps of the probe residual"
         self.steps = check_count(steps, name, error=ProbeError)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Every step of the search goes about ten times over the tokens; then their singular values."""
         short, long = sorted((size.tokens, size.width))
         gram = product(short, long, short, count=size.examples, times=size.sites, double=True)

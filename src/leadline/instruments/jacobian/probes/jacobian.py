@@ -44,7 +44,7 @@ from leadline.instruments.cost.maps import (
     stretches_memory,
     stretches_work,
 )
-from leadline.instruments.cost.work import Size, Work
+from leadline.instruments.cost.work import Size, Workload
 from leadline.instruments.jacobian.bidiagonal import SPARE, Singular, largest, smallest
 from leadline.instruments.jacobian.frobenius import both_norms
 from leadline.instruments.jacobian.leak import leak_of
@@ -152,7 +152,7 @@ class JacobianProbe(LinearProbe):
         }
         return tuple(step for step, wanted in steps.items() if wanted)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """What every block costs until its map is known, and the products of each thing searched."""
         each = size.depth * jacobian_work(size, self)
         return stretches_work(size) + size.depth * map_work(size) + each

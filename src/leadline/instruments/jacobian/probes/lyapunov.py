@@ -24,7 +24,7 @@ from dataclasses import replace
 from leadline.anatomy import Stack
 from leadline.errors import ProbeError, check_seed
 from leadline.instruments.cost.maps import map_work, qr_work, stretches_memory, stretches_work
-from leadline.instruments.cost.work import Size, Work
+from leadline.instruments.cost.work import Size, Workload
 from leadline.instruments.jacobian.quantities import EXPONENT, GROWTH
 from leadline.instruments.passes.linear.probing import Tell, ranked, too_many, whole_number
 from leadline.instruments.passes.probe import (
@@ -57,7 +57,7 @@ class LyapunovProbe(LinearProbe):
             return ()
         return tuple(_step(layer) for layer in range(stack.depth, 0, -1))
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """k products and QR a block, and what every block costs until its map is known."""
         block = size.block.plain_backward
         return (

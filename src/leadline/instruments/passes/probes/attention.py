@@ -20,7 +20,7 @@ import torch
 
 from leadline.anatomy.tap.projections import Source
 from leadline.instruments.cost.attention import leading_work, pattern_memory, pattern_work
-from leadline.instruments.cost.work import Size, Work
+from leadline.instruments.cost.work import Size, Workload
 from leadline.instruments.passes.probe import PROBES, At, Later, PerHead, Result, Single
 from leadline.numerics.patterns.patterns import Patterns
 from leadline.record import Quantity
@@ -223,7 +223,7 @@ class AttentionProbe:
         BIAS_RANGE,
     )
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Each matrix is formed, weighted, proved, reduced, and its two largest values are found."""
         return pattern_work(size) + leading_work(size)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import torch
 
 from leadline.instruments.cost.attention import formed_work, leading_work
-from leadline.instruments.cost.work import Size, Work, moving, product
+from leadline.instruments.cost.work import Size, Workload, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.spectra.spectrum import spectral_norm
@@ -67,7 +67,7 @@ class AttentionProductProbe:
         self._products: dict[tuple[str, int], torch.Tensor] = {}
         self._norms: dict[tuple[str, int], torch.Tensor] = {}
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """The matrices are formed and averaged; one product in float64 and two norms a layer."""
         once = product(
             size.tokens,

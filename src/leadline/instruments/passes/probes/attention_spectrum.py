@@ -13,7 +13,7 @@ import torch
 
 from leadline.errors import ProbeError, check_count
 from leadline.instruments.cost.attention import formed_work
-from leadline.instruments.cost.work import Size, Work, eigenvalues
+from leadline.instruments.cost.work import Size, Workload, eigenvalues
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.patterns.patterns import LONG, Patterns
 from leadline.numerics.spectra.spectrum import singular_values
@@ -53,7 +53,7 @@ class AttentionSpectrumProbe:
         name = "The option ranks of the probe attention_spectrum"
         self.ranks = check_count(ranks, name, error=ProbeError)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """The matrices are formed, and all their singular values found in float64: 16/3 of the cube."""
         every = eigenvalues(
             size.keys, count=size.examples * size.heads, times=4 * size.attentions, double=True

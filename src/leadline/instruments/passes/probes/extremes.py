@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import torch
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.devices import widest_float
 from leadline.numerics.tokens import Tokens
@@ -95,7 +95,7 @@ class ExtremesProbe:
     sees = ("stream", "update")
     quantities = (LARGEST, ROOM, KURTOSIS, MASSIVE, UPDATE)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Three times over it at every site and write; kurtosis and median some ten times more."""
         everywhere = 3 * (size.all_sites + size.depth * size.writes)
         return moving(size.numbers, times=everywhere + 10 * size.sites)

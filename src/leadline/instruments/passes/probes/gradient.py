@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result, Single
 from leadline.numerics.devices import widest_float
 from leadline.numerics.tokens import Tokens
@@ -61,7 +61,7 @@ class GradientProbe:
     sees = ("gradient", "parameters")
     quantities = (STREAM, PARAMETERS)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Norms read the gradient of the stream twice at every site, and that of every weight once."""
         return moving(size.numbers, times=2 * size.all_sites) + moving(
             size.parameters / (TENSORS * size.depth), times=TENSORS * size.depth

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import torch
 
 from leadline.anatomy import Stack
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, Refused, Result, Single
 from leadline.numerics.devices import widest_float
 from leadline.numerics.tokens import Tokens
@@ -51,7 +51,7 @@ class IdentityShareProbe:
     def __init__(self) -> None:
         self._last: dict[str, torch.Tensor] = {}
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Two inner products in float64, each over two copies."""
         return moving(size.numbers, times=12 * size.all_sites, double=True)
 

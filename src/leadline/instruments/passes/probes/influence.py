@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.tokens import Tokens, dot
 from leadline.record import Quantity
@@ -35,7 +35,7 @@ class InfluenceProbe:
     sees = ("block",)
     quantities = (INFLUENCE,)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """A product reads the stream on both sides of every block."""
         return moving(size.numbers, times=2 * size.depth)
 

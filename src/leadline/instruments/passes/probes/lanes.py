@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -48,7 +48,7 @@ class LanesProbe:
     sees = ("stream",)
     quantities = (NORM, COSINE)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Norms, units and their sum go over the lanes six times; nothing where there is one."""
         return moving(size.numbers, times=0 if size.lanes == 1 else 6 * size.sites)
 

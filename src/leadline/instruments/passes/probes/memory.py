@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.tokens import Tokens, dot
 from leadline.record import Quantity
@@ -28,7 +28,7 @@ class MemoryProbe:
     sees = ("stream",)
     quantities = (COSINE,)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """A product reads the stream and the one that entered."""
         return moving(size.numbers, times=2 * size.sites)
 

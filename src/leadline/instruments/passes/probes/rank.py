@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
-from leadline.instruments.cost.work import Size, Work, eigenvalues, product
+from leadline.instruments.cost.work import Size, Workload, eigenvalues, product
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.tokens import Tokens, ranks
 from leadline.record import Quantity
@@ -50,7 +50,7 @@ class RankProbe:
     sees = ("stream",)
     quantities = (STABLE, ENTROPY)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """The Gram matrix of the smaller side, and its eigenvalues."""
         short, long = sorted((max(size.tokens - 1, 1), size.width))
         gram = product(short, long, short, count=size.examples, times=size.sites)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline.errors import ProbeError
-from leadline.instruments.cost.work import Size, Work, moving, product
+from leadline.instruments.cost.work import Size, Workload, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Result, Single
 from leadline.numerics.ridge import held_out_r2
 from leadline.numerics.tokens import Tokens
@@ -43,7 +43,7 @@ class RecallProbe:
         self.ridge = float(ridge)
         self.seed = seed
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Half of the tokens fit the other half: two kernels and a solution in float64, every site."""
         half = size.examples * size.tokens / 2
         kernels = product(half, size.width, half, times=2 * size.sites, double=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.tokens import Tokens
 from leadline.record import Quantity
@@ -56,7 +56,7 @@ class StreamProbe:
     sees = ("stream",)
     quantities = (NORM, MEAN, VARIANCE)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Norms read the stream twice at every site; mean and variance four times between blocks."""
         return moving(size.numbers, times=2 * size.all_sites + 4 * size.sites)
 

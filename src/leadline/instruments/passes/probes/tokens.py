@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leadline.instruments.cost.work import Size, Work, moving, product
+from leadline.instruments.cost.work import Size, Workload, moving, product
 from leadline.instruments.passes.probe import PROBES, At, Each, Result
 from leadline.instruments.passes.token_quantities import COSINE, RELATIVE, RESIDUAL
 from leadline.numerics.tokens import Tokens
@@ -22,7 +22,7 @@ class TokensProbe:
     sees = ("stream",)
     quantities = (RESIDUAL, RELATIVE, COSINE)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Centring goes over the stream about eight times; the cosine once, in a product of two rows."""
         cosine = product(2, size.tokens, size.width, count=size.examples, times=size.sites)
         return moving(size.numbers, times=8 * size.sites) + cosine

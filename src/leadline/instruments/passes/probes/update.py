@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
-from leadline.instruments.cost.work import Size, Work, moving
+from leadline.instruments.cost.work import Size, Workload, moving
 from leadline.instruments.passes.probe import PROBES, At, PerToken, Result
 from leadline.numerics.bf16 import write_loss
 from leadline.numerics.tokens import Tokens, dot
@@ -72,7 +72,7 @@ class UpdateProbe:
     sees = ("update",)
     quantities = (NORM, RATIO, COSINE, BF16)
 
-    def cost(self, size: Size) -> Work:
+    def cost(self, size: Size) -> Workload:
         """Two norms and a product read it five times; adding in bfloat16 goes over it eight times."""
         return moving(size.numbers, times=13 * size.depth * size.writes)
 

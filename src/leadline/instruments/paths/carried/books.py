@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from leadline.instruments.paths.carried.rows import ComponentRows, Form, Size, Ways, constant
+from leadline.instruments.paths.carried.rows import ComponentRows, Form, SumSize, Ways, constant
 
 __all__ = ["Book", "ByLength", "ByPlan", "Hop", "mapped_rows"]
 
@@ -85,7 +85,7 @@ class ByLength:
         inputs, sources = rows.inputs + 1, rows.sources + (rows.sources > 0)
 
         def compute(first: int, end: int) -> Tensor:
-            size = Size(inputs, sources, like.shape, like.dtype, like.device)
+            size = SumSize(inputs, sources, like.shape, like.dtype, like.device)
             return _placed(rows, first, end, size, product, lead=1)
 
         return ComponentRows(
@@ -172,7 +172,7 @@ def _placed(
     rows: ComponentRows,
     first: int,
     end: int,
-    size: Size,
+    size: SumSize,
     function: Callable[[Tensor], Tensor],
     *,
     lead: int = 0,
@@ -206,7 +206,7 @@ def _placed(
 
 def _taller(rows: ComponentRows, *, inputs: int, sources: int) -> ComponentRows:
     """The rows of both families with rows of zeros behind them."""
-    size = Size(inputs, sources, rows.shape, rows.dtype, rows.device)
+    size = SumSize(inputs, sources, rows.shape, rows.dtype, rows.device)
 
     def compute(first: int, end: int) -> Tensor:
         return _placed(rows, first, end, size, lambda stack: stack)

@@ -10,7 +10,7 @@ import torch
 
 from leadline.instruments.paths.carried.books import Book, ByLength
 from leadline.instruments.paths.carried.heads import heads_of_rows
-from leadline.instruments.paths.carried.ledger import Ledger
+from leadline.instruments.paths.carried.ledger import RowLedger
 from leadline.instruments.paths.carried.rows import (
     ENTRY,
     ComponentRows,
@@ -107,7 +107,7 @@ class Journey:
     """Modules that changed the stream in place."""
     sheets: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     """The owners of memory that was made to be written into, by where they are stored."""
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: RowLedger = field(default_factory=RowLedger)
     """What followed from owners so far."""
 
     @property

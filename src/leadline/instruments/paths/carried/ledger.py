@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-__all__ = ["Ledger"]
+__all__ = ["RowLedger"]
 
 T = TypeVar("T")
 
 
-class Ledger:
+class RowLedger:
     """Answers by question, those of this block and of the one before it."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ __all__ = [
     "LIMIT",
     "ComponentRows",
     "Form",
-    "Size",
+    "SumSize",
     "Ways",
     "both_families",
     "constant",
@@ -216,7 +216,7 @@ def narrow_form(like: Tensor | Form, *, first: int, end: int) -> Form:
     return Form(torch.Size((*like.shape[:-1], end - first)), like.dtype, like.device)
 
 
-class Size(NamedTuple):
+class SumSize(NamedTuple):
     """How many rows of both families there are, and what one row looks like."""
 
     inputs: int

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from leadline.instruments.paths.carried.books import Book, ByLength, mapped_rows
-from leadline.instruments.paths.carried.rows import ComponentRows, Form, Size, narrow_form
+from leadline.instruments.paths.carried.rows import ComponentRows, Form, SumSize, narrow_form
 
 __all__ = ["added_rows"]
 
@@ -72,7 +72,7 @@ def added_rows(
             book, stacks, partial(torch.add, alpha=factors[1]), like=like, narrowed=narrowed
         )
     inputs, sources = max(one.inputs, other.inputs), max(one.sources, other.sources)
-    size = Size(inputs, sources, like.shape, like.dtype, like.device)
+    size = SumSize(inputs, sources, like.shape, like.dtype, like.device)
     return ComponentRows(
         (*range(inputs), *range(sources)),
         like,
@@ -84,7 +84,7 @@ def added_rows(
 
 
 def _sum_of_two(
-    one: ComponentRows, other: ComponentRows, first: int, end: int, *, factor: float, size: Size
+    one: ComponentRows, other: ComponentRows, first: int, end: int, *, factor: float, size: SumSize
 ) -> Tensor:
     """Rows of one + factor * other, written into one place: what only one of them has is copied."""
     total = size.new(torch.empty, end - first)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from leadline.instruments.paths.carried.books import ByLength
 from leadline.instruments.paths.carried.carried import Journey, Parts, carried, enter
-from leadline.instruments.paths.carried.ledger import Ledger
+from leadline.instruments.paths.carried.ledger import RowLedger
 from leadline.instruments.paths.carried.rows import ComponentRows, both_families, family
 from leadline.instruments.paths.carried.sums import added_rows
 
@@ -125,7 +125,7 @@ def test_a_ledger_answers_equal_questions_once_and_forgets_after_a_block():
     def compute():
         asked.append(1)
 
-    ledger = Ledger()
+    ledger = RowLedger()
     for _ in range(3):  # asked in every block, it stays
         assert ledger.answer("one", compute, about=()) is None
         ledger.turn()
