@@ -139,7 +139,8 @@ def test_the_tokenizer_is_read_once(room_for):
         def typed_size(self):
             return None
 
-        def described(self):
+        def described(self, *, runnable):
+            assert runnable
             return self.load()
 
         def load(self):
