@@ -235,7 +235,7 @@ def _import_folder(package: str, only: str | None = None) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _entry_points(path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+def _entry_points(path: tuple[str, ...]) -> Any:
     """Every entry point of what is installed on `path`, read once for all catalogs."""
     return importlib.metadata.entry_points()
 

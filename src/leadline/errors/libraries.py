@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ def require(module_name: str, *, extra: str) -> ModuleType:
 
 
 @contextmanager
-def without_collector() -> Iterator[None]:
+def without_collector() -> Generator[None, None, None]:
     """Keep the collector of cycles from running while much is imported or built.
 
     An import makes objects that stay: to walk through them again and again while more arrive is a

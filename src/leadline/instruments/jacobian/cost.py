@@ -18,7 +18,7 @@ from leadline.instruments.passes.cost import part_of
 __all__ = ["jacobian_of", "lyapunov_of"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Asked:
     k: int
     probes: int = 32
