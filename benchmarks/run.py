@@ -114,12 +114,17 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """Return the commit of the code, and whether it has changed since."""
+    """Return the commit of the code, and whether the code has changed since."""
+    name = _git("rev-parse", "--short=7", "HEAD")
+    changed = _git("status", "--porcelain", "--", ":/src", ":/benchmarks", ":(exclude)*.json")
+    return f"{name or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*arguments: str) -> str:
     done = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"],
-        cwd=HERE, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout.strip() or "unknown"
+        ["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
 
 
 def machine() -> dict[str, Any]:
